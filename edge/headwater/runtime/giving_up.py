@@ -21,7 +21,8 @@
 #   - No entry that a producer still holds is lost by it, and none that was acknowledged is taken again.
 #   - An operator that does not wait cannot give up; the same word, heard twice, does so once.
 #   - No consumer hears of the new incarnation before every later epoch would (OutPort.hidden).
-#   - A producer that is silent, and not declared lost, is waited for: where it stands is not known.
+#   - A producer that is silent, and not declared lost, is waited for: where it stands is not known. But one
+#     that has given up itself is not: it may need this operator's checkpoint before it may answer.
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..offboard.interfaces import Epoch, Message, Position
+    from ..plan.model import Edge
     from .host import Host
     from .inputs import InEdge
     from .instance import Instance
@@ -105,9 +107,20 @@ class Anew:
         found = []
         for e in self.inst.inputs:
             at = self.host.where[e.edge.src][2]
-            if not (e.edge.index in self.told or e.closed or e.closing >= 0 or losses.away(self.host, at)):
+            told = e.edge.index in self.told or e.closed or e.closing >= 0
+            if not (told or losses.away(self.host, at) or self._hides(e.edge, at)):
                 found.append(at)
         return found
+
+    # Whether that producer has given up itself, on a host that lives: then it answers nobody before its new
+    # incarnation is stored at the level. That may need this operator's checkpoint to be stored (losses.py).
+    def _hides(self, edge: "Edge", at: int) -> bool:
+        host = self.host
+        port = host.ports.get((edge.src, edge.sport))
+        if port:
+            return port.hidden()
+        gave_up = host.moves.get(edge.src, (0,))[0] == moves.GIVEN_UP
+        return bool(gave_up and host.words and not host.words.dead(at))
 
     # Begin, if everything is known that will be.
     def look(self) -> None:

@@ -107,6 +107,18 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "given up in a loop",
     ),
     (
+        "it waits for a producer here that has given up, too",
+        "two operators that wait for each other: one for an answer, one for fewer keepers",
+        [(Anew, "_hides", "return port.hidden()", "return False")],
+        "given up in a chain",
+    ),
+    (
+        "it waits for a producer elsewhere that has given up, too",
+        "the same on two hosts",
+        [(Anew, "_hides", "gave_up and host.words", "0 and host.words")],
+        "given up in a chain, apart",
+    ),
+    (
         "the outputs begin where they ended",
         "a lake that misses the first entries of an incarnation",
         [(OutPort, "renumber", "self.reset(0)", "pass")],

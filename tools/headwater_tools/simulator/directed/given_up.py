@@ -434,6 +434,38 @@ class GivenUpTooEarly(GivenUp):
         ]
 
 
+class GivenUpChain(GivenUp):
+    """Two operators give up, one after the other. The first one's checkpoint needs no lost board any more once
+    the second one's is stored; and the second one goes on without an answer of the first one.
+    """
+
+    SECONDS = 90
+    NEXT: tuple[str, ...] = ("other", "gateway")
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("shifted").on("home", backup=["other", "gateway"])
+        p.lake("given_up/shifted", first, cap=600)
+        p.lake("given_up/next", first >> Affine().named("next").on("home", backup=list(self.NEXT)), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: [self.deafen(GATEWAY), self.deafen(LEFT)]),
+            (8, lambda: self.lose(HOME, OTHER)),
+            (30, lambda: self.give_up(SHIFTED)),
+            (40, lambda: self.give_up(SHIFTED + 1)),
+            (85, lambda: [self.must_run(SHIFTED), self.must_run(SHIFTED + 1)]),
+        ]
+
+
+class GivenUpChainApart(GivenUpChain):
+    """The same on two hosts."""
+
+    NEXT = ("other", "left")
+
+
 SCHEDULES: dict[str, type[Directed]] = {
     "given up": GivenUp,
     "gives up by itself": GivesUpItself,
@@ -446,6 +478,8 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up, stuck": GivenUpStuck,
     "given up in a loop": GivenUpInALoop,
     "given up inside": GivenUpInside,
+    "given up in a chain": GivenUpChain,
+    "given up in a chain, apart": GivenUpChainApart,
     "given up and forgotten": GivenUpForgotten,
     "given up and cut": GivenUpAndCut,
     "given up for nothing": GivenUpForNothing,
