@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headwater.plan import model as plans
 from headwater.protocol.site_link import DRAIN, DRAINED, DRAINING, LEFT_OUT, REFUSED, RUNS, STORED
 
 from ..boards import Board
@@ -84,11 +85,29 @@ def of_process(process: Process, standings: dict[str, Standing]) -> tuple[str, l
         hosted = process.hosted
         if not waits and hosted is not None and hosted.unsafe():
             waits = ["the gateway holds %d entries that are not safe yet" % hosted.unsafe()]
+        if waits:
+            waits += _without_host(process, standings)
         ends = process.coming is not None and is_nothing(process.coming)
         return "stops" if ends else "drains", waits
     if process.step:
         return "switches", waits
     return "waits" if waits else "runs", waits
+
+
+def _without_host(process: Process, standings: dict[str, Standing]) -> list[str]:
+    """Operators all of whose hosts are declared lost: a process that holds entries for one never drains."""
+    lost = {name for name, standing in standings.items() if standing.word == IS_LOST}
+    plan = plans.loads(process.plan) if lost else None
+    found = []
+    for v in plan.vertices if plan else ():
+        hosts = [plan.hosts[h] for h in v.hosts] if plan else []
+        if v.kind and lost.issuperset(hosts):
+            found.append(
+                "operator %s takes nothing any more, since no host is left that may run it, and what is sent "
+                "to it is never safe: cancel the change, bring a board back (`hw provision %s --renew`), and "
+                "change the process then" % (v.name, hosts[0])
+            )
+    return found
 
 
 def duration(seconds: float) -> str:

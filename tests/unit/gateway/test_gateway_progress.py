@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from headwater.process import Affine
+from headwater.process import Process as HeadwaterProcess
 from headwater.protocol.site_link import (
     DRAIN,
     DRAINED,
@@ -91,6 +93,24 @@ def test_a_change_that_drains_waits_for_what_is_not_drained() -> None:
     assert of_process(process, {"a": of_board(board(), "gone", 8000)}) == (
         "switches", ["vent is silent for 2 h"],
     )  # fmt: skip
+
+
+def test_a_change_says_which_operator_can_never_drain() -> None:
+    p = HeadwaterProcess("green", checkpoints="ecoc", level="local")
+    p.host("vent")
+    p.host("roof")
+    values = p.source("values", "v:i16", rate_hz=20, on="vent")
+    p.lake("green/mean", values >> Affine().named("mean").on("roof", backup=[]))
+    late = of_board(board(state=DRAINING), "up", 0)
+    lost = of_board(board(name="roof", is_lost=True), "declared lost", 45.3)
+    hosted = SimpleNamespace(unsafe=lambda: 0)
+    process: Any = SimpleNamespace(step=DRAIN, coming=None, hosted=hosted, plan=p.encode())
+    _, waits = of_process(process, {"vent": late, "roof": lost})
+    assert waits[0] == late.text and len(waits) == 2
+    assert "operator mean takes nothing any more" in waits[1] and "hw provision roof --renew" in waits[1]
+    drained = of_board(board(state=DRAINED), "up", 0)
+    assert of_process(process, {"vent": drained, "roof": lost}) == ("drains", [])
+    assert of_process(process, {"vent": late, "roof": drained}) == ("drains", [late.text])
 
 
 def test_durations_are_for_people() -> None:

@@ -435,8 +435,8 @@ class GivenUpTooEarly(GivenUp):
 
 
 class GivenUpChain(GivenUp):
-    """Two operators give up, one after the other. The first one's checkpoint needs no lost board any more once
-    the second one's is stored; and the second one goes on without an answer of the first one.
+    """Two operators give up, one after the other. The first one's checkpoint needs no lost board any more
+    once the second one's is stored; and the second one goes on without an answer of the first one.
     """
 
     SECONDS = 90
