@@ -205,14 +205,16 @@ class Checkpoints:
         self.taken += 1
         state = bytearray(inst.op.state_size())
         inst.op.snapshot(state, 0)
+        front = inst.front + inst.past
         outs = []
         for p in inst.ports:
             outs.append(p.ring.last)
+            if front and p.bound > front:
+                front = p.bound  # consumers have gone on by it; a new incarnation of an input may not know
         pos = inst.position()
         flags = []
         for e in inst.inputs:
             flags.append([int(e.closed), e.inc, e.from_ts])
-        front = inst.front + inst.past
         buf = self.host.exchange.writer.buf  # no frame is being written
         body = checkpoint_bytes.body(
             inst.vertex.version, pos, outs, flags, inst.changed, front, state, inst.given, buf

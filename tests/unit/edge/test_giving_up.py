@@ -7,6 +7,7 @@ from defects import Change, seeded
 from headwater.process import Affine, Process
 from headwater.process.check import check
 from headwater.runtime import giving_up, incoming, restore
+from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.giving_up import Anew
 from headwater.runtime.outputs import OutPort, Reader
 from headwater_tools.simulator.directed import SCHEDULES, given_up
@@ -117,6 +118,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "the same on two hosts",
         [(Anew, "_hides", "gave_up and host.words", "0 and host.words")],
         "given up in a chain, apart",
+    ),
+    (
+        "a checkpoint does not know what was promised",
+        "a join elsewhere that takes entries which are older than a boundary it has gone on by",
+        [(Checkpoints, "_take", "if front and p.bound > front:", "if 0:")],
+        "given up, promised before",
     ),
     (
         "the outputs begin where they ended",

@@ -466,6 +466,32 @@ class GivenUpChainApart(GivenUpChain):
     NEXT = ("other", "left")
 
 
+class GivenUpPromised(GivenUp):
+    """The operator that gives up puts out again what it had put out before. A join after it has promised a
+    further operator that nothing so old follows, and is handed over before it takes any of that.
+    """
+
+    SECONDS = 80
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", "right")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        more = p.source("more", "v:i16", rate_hz=10, on="right")
+        first = values >> Average(count=3).named("first").on("home", backup=["other", "gateway"])
+        second = first >> Affine().named("second").on("other", backup=["right", "home"])
+        both = Union()(first, more).named("both").on("gateway", backup=["home", "right"])
+        last = Union()(both, second).named("last").on("right", backup=["gateway", "other"])
+        p.lake("given_up/last", last, cap=900)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: self.lose(HOME, OTHER)),
+            (43, lambda: [self.give_up(self.vertex(name)) for name in ("first", "second")]),
+            (61, lambda: self.give_up(self.vertex("second"))),
+        ]
+
+
 SCHEDULES: dict[str, type[Directed]] = {
     "given up": GivenUp,
     "gives up by itself": GivesUpItself,
@@ -478,6 +504,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up, stuck": GivenUpStuck,
     "given up in a loop": GivenUpInALoop,
     "given up inside": GivenUpInside,
+    "given up, promised before": GivenUpPromised,
     "given up in a chain": GivenUpChain,
     "given up in a chain, apart": GivenUpChainApart,
     "given up and forgotten": GivenUpForgotten,
