@@ -46,7 +46,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "it throws its own checkpoint away",
         "state that is lost without need",
-        [(Anew, "_begin", "if data is None or", "if 1 or data is None or")],
+        [(Anew, "_begin", "if not there or", "if 1 or not there or")],
         "given up, keepers silent",
     ),
     (
