@@ -91,8 +91,8 @@ class Absence:
                 e.stay()
             gives = s.gives(self.now, e.edge.absent_ms * 1000)
             if e.closed:
-                # Of a host that does not know the time, what it drops says enough: nothing else would.
-                if (self._speaks(e) or gives and not host.clock.synced) and s.asks(self.now):
+                # What it drops says enough: the clock of its board may be behind, or not known here.
+                if (self._speaks(e) or gives) and s.asks(self.now):
                     self._give(e, ["open", e.sink.inputs.index(e), e.inc, 0])
             elif s.us >= e.edge.absent_ms * 1000 and s.asks(self.now):
                 self._give(e, ["close", e.sink.inputs.index(e)])
@@ -137,10 +137,8 @@ class Absence:
             decisions.request(self.host, v, content)
 
 
-# What it has dropped while it is closed it was given, too.
 def _bound(e: "InEdge") -> int:
-    b = max(e.limit, e.from_ts if e.closed else 0)
-    return max(b, e.port.bound) if e.port else b
+    return max(e.limit, e.port.bound) if e.port else e.limit
 
 
 # What changes with every entry and every boundary.

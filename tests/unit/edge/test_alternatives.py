@@ -64,7 +64,7 @@ DEFECTS: list[tuple[str, str, list[Change]]] = [
             (
                 Absence,
                 "tick",
-                "if (self._speaks(e) or gives and not host.clock.synced) and s.asks(self.now):",
+                "if (self._speaks(e) or gives) and s.asks(self.now):",
                 "if False:",
             )
         ],

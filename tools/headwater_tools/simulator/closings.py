@@ -13,7 +13,7 @@ from typing import Any
 from headwater.runtime.instance import EXPOSED, RUNNING
 
 from .checkers import instance, undecided
-from .world import SECOND, SITE_US, TICK_US, Node, World
+from .world import SECOND, TICK_US, Node, World
 
 CLOSED = "input closed because its source is silent"
 OPENED = "input opened because its source speaks"
@@ -63,7 +63,7 @@ class Closings:
             seen.waited_us = world.now
         if not e.closed:
             seen.spoke_us = 0
-        elif sign > seen.sign and self.back(e) and not seen.spoke_us:
+        elif sign[:2] > seen.sign[:2] and e.contact and not seen.spoke_us:
             seen.spoke_us = world.now
         # A producer that goes back tells an older boundary for a while: nothing has arrived.
         if sign[0] != seen.sign[0] or sign > seen.sign:
@@ -92,11 +92,6 @@ class Closings:
             if ago > CALM_US and not undecided(self.world, place, v):
                 text = "%s: input %d is closed, and its stream has been back for %.1f s"
                 self.world.error(text % (self.world.plan.vertices[v].name, p, ago / SECOND))
-
-    def back(self, e: Any) -> bool:
-        """Whether a closed input gets what is new: what it drops may have waited for long in a log."""
-        newest = max(e.limit, e.from_ts, e.port.bound if e.port else 0)
-        return bool(e.waiting()) or newest + 1000 * e.edge.absent_ms > SITE_US + self.world.now
 
     def deaf(self, node: Node) -> bool:
         """Whether the host has heard no other one for so long that silence does not count."""
