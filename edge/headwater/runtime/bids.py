@@ -75,6 +75,8 @@ class Round:
 
         quiet = 0 if begun else energy.quiet[int(self.flees)] + 1
         pause_s = leaving.pause_s(quiet, self.flees, self.bid_nc, energy.draw_na, energy.left_s())
+        if self.flees and not (move or energy.quiet[1]):
+            pause_s = 0  # no host takes the operator that costs most: from now on all are asked for
         # One that flees has not left before another host has taken it: see Energy.gave.
         energy.asks(None, self.flees, begun and not self.flees, pause_s)
 

@@ -5,7 +5,8 @@
 # it asks of a `view` (of a host: bids.View), so benches and simulations decide with the same code.
 #
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
-#            that costs most first. Where no host takes that one, all are asked for: it keeps no other here.
+#            that costs most first. Where no host takes that one, all are asked for, at once: it keeps no
+#            other here.
 #            Where a host refuses what it has bid for, the next round begins at once, and asks the others.
 #   balance  what giver, taker and the hosts beside them draw falls by a sixth in sum, each counted as a part
 #            of what its battery has left (draws.gains). Of moves that are as good, one to the first host

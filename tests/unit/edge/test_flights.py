@@ -63,6 +63,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "battery ends, one stays",
     ),
     (
+        "the other operators are asked for later",
+        "a battery that ends while its host waits to ask for what another host could take",
+        [(bids.Round, "tick", "if self.flees and not (move or energy.quiet[1]):", "if 0:")],
+        "battery ends soon, one stays",
+    ),
+    (
         "after a refusal it waits like after a round in which no host bid",
         "a battery that ends under an operator because another host was quicker",
         [(Energy, "gave", "if why == FLEE and outcome", "if 0 and outcome")],

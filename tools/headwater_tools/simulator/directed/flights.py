@@ -205,6 +205,14 @@ class OneStays(Powered):
         self.withhold(self.node(OTHER).host, True, frames.BID)
 
 
+class OneStaysSoon(OneStays):
+    """The same with a battery that lasts for seconds: the other is asked for as soon as no host takes the
+    first."""
+
+    BOARD = RADIO
+    BATTERIES = {HOME: (22, 60)}
+
+
 class CameLately(Powered):
     """The operator came a moment ago, no entry has come since, and another keeper is dead: its checkpoint is
     at no host beside the one that gave it. It leaves all the same before the battery ends."""
@@ -282,6 +290,7 @@ SCHEDULES: dict[str, type[Powered]] = {
     "battery ends, cut off": CutOff,
     "battery ends, came lately": CameLately,
     "battery ends, one stays": OneStays,
+    "battery ends soon, one stays": OneStaysSoon,
     "batteries unlike": Balanced,
     "batteries alike": Even,
 }
