@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from defects import Change, seeded
 from headwater.plan import placement
-from headwater.runtime import leaving, moving, outlook
+from headwater.runtime import bids, leaving, moving, outlook
 from headwater.runtime.battery import Energy
 from headwater.runtime.taking import Offer
 from headwater_tools.simulator.directed.flights import SCHEDULES
