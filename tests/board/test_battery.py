@@ -139,6 +139,16 @@ def test_a_board_that_has_just_started_is_not_taken_for_one_on_mains():
     assert energy.open().told()[0] == 18 and 0 < energy.open().left_s() < FOREVER
 
 
+def test_a_battery_that_was_charged_while_its_board_was_off_shows_at_once():
+    energy, battery = made(3400)
+    beats(energy, battery, 3)
+    energy.open().keep()
+    for mv, percent in ((4000, 75), (3300, 6)):  # a low reading may be the radio's: it counts an eighth
+        battery.mv = mv
+        again = Meter(energy.host, energy.profile, battery.read)
+        assert again.open().told()[0] == percent
+
+
 def test_one_that_flees_tries_the_next_host_at_once_when_another_one_refused():
     energy, battery = made(3800)
     beats(energy, battery, 3)

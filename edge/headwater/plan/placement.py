@@ -66,6 +66,7 @@ class Vertex:
     # log_bytes   of its checkpoints where it runs
     # moved_bytes of its checkpoint with its transfer state: what a move sends
     # width       of floats that it needs; 0: any
+    # state_bytes of its state: a host that takes it over has that twice more while it reads the checkpoint
     def __init__(
         self,
         hosts: "Sequence[int]",
@@ -74,6 +75,7 @@ class Vertex:
         log_bytes: int = 0,
         moved_bytes: int = 0,
         width: int = 0,
+        state_bytes: int = 0,
     ) -> None:
         self.hosts = hosts
         self.units_mhz = units_mhz
@@ -81,6 +83,7 @@ class Vertex:
         self.log_bytes = log_bytes
         self.moved_bytes = moved_bytes
         self.width = width
+        self.state_bytes = state_bytes
 
 
 class Edge:
@@ -177,8 +180,8 @@ class Case:
                         need += e.queue_bytes
                 if places[v] == h:
                     total[h] += need
-                elif need > spare[h]:
-                    spare[h] = need
+                else:
+                    spare[h] = max(spare[h], need + 2 * self.vertices[v].state_bytes)
         return [a + b for a, b in zip(total, spare)]
 
     # Log of each host for the checkpoints of what it runs.

@@ -111,6 +111,7 @@ def energy(
                 sizing.own_bytes(v),
                 moved_bytes=0 if v.source else reserve.checkpoint_bytes(plan, known),
                 width=width,
+                state_bytes=0 if v.source else v.state_bytes,
             )
         )
     case = placement.Case(hosts, vertices, _edges(sizing))

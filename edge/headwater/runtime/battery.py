@@ -193,11 +193,15 @@ class Energy:
         self.due_us[0] = self.now + _RESERVE_BEATS * host.period_us  # until then too little was measured
         stored = host.store.get_blob(B_ENERGY) if self.profile else None
         kept = msgpack.loads(stored) if stored else [0]
-        if kept[0] == _FORM:
-            self.known = True
+        profile = self.profile
+        if profile and kept[0] == _FORM:
             self._last(kept)
-        elif self.profile:
-            self._battery(self.profile, 0, 0)
+            # A battery that was charged or changed meanwhile shows at once. A low reading proves nothing.
+            mv = self.meter.battery_mv() if self.meter.battery_mv else None
+            there = profile.capacity_mc * left(profile.curve, mv) // WHOLE if mv is not None else 0
+            self.known = there - self.left_mc <= profile.capacity_mc // 8
+        if profile and not self.known:
+            self._battery(profile, 0, 0)
 
     def _flash(self) -> int:
         return self.host.store.stats()["programmed"] if self.profile else 0
@@ -330,14 +334,14 @@ class Energy:
     def powered(self) -> bool:
         return self.profile is not None and self.known
 
-    # What it draws, in nanoamperes, over the window; 0 while nothing is known.
+    # What it draws, in nanoamperes, over the window; while that is not known, what waiting draws.
     @property
     def draw_na(self) -> int:
         return self.drawn_na() * self.factor // ONE
 
-    # ... as it was counted, without the correction.
+    # ... as it was counted, without the correction. Less than a beat says nothing: a start costs much.
     def drawn_na(self) -> int:
-        if not self.ms:
+        if 1000 * self.ms < self.host.period_us:
             return self.profile.awake_na if self.profile else 0
         return sum(self.spent) * 1000 // self.ms
 

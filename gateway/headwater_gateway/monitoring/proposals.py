@@ -320,7 +320,10 @@ def case_of(facts: Facts) -> Case:
     for h, one in enumerate(facts.hosts):
         if one.energy is not None:
             _measured(units, [v for v, at in enumerate(places) if at == h], known[h], one.energy)
-    vertices = [Vertex(v.hosts, units[v.index], _own_bytes(plan, v.index)) for v in plan.vertices]
+    vertices = [
+        Vertex(v.hosts, units[v.index], _own_bytes(plan, v.index), state_bytes=v.state_bytes)
+        for v in plan.vertices
+    ]
     case = Case(known, vertices, [_edge(facts, e) for e in plan.edges])
     draws = case.draws(places)
     if draws is None or case.draws([v.hosts[0] for v in plan.vertices]) is None:
