@@ -234,7 +234,8 @@ def handover_mc(host: "hosts.Host", energy: "Energy", v: int) -> int:
 
 
 # Millicoulombs below which this host hands over what it runs: twice the measured cost of that, what its log
-# has still to send, and the error with which it knows its battery.
+# has still to send, and the error with which it knows its battery. At most three quarters of a battery: what
+# is measured while a host that has restarted catches up would make it flee with a full one.
 def reserve_mc(host: "hosts.Host", energy: "Energy") -> int:
     profile = energy.profile
     if profile is None:
@@ -249,4 +250,4 @@ def reserve_mc(host: "hosts.Host", energy: "Energy") -> int:
         send, _, frame = profile.costs
         nc = (waiting + frames * FRAME_BYTES) * send // 1000 + frames * frame
         mc += nc * energy.factor // _ONE // 1000000
-    return mc
+    return min(mc, 3 * profile.capacity_mc // 4)
