@@ -200,7 +200,7 @@ def test_stock_firmware_is_refused_where_the_image_needs_romfs(
     assert stop.value.code == 0
     line = capsys.readouterr().out
     assert line.startswith("esptool --chip esp32 --port PORT --baud 460800 --after hard-reset write-flash ")
-    assert re.search(r" 0x1000 \S+ 0x380000 \S+\n$", line)
+    assert re.search(r" 0x1000 \S+ 0x360000 \S+\n$", line)
 
 
 def test_mistakes_in_the_use_of_flash_and_monitor_are_sentences(

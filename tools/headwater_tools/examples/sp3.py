@@ -28,7 +28,7 @@ def build(
     """`hosts`: where left, right, sum and average run; what attenuates runs with its sensor."""
     p = Process("sp4" if both else "sp3", checkpoints=checkpoints, every=every, level=level, batch=batch)
     for host in sorted({*hosts} - {"gateway"}):
-        p.host(host, heap_kb=heap_kb)
+        p.host(host, heap_kb=heap_kb, flash_kb=1024)
 
     left = p.source("left", ALPHABET, rate_hz=rate_hz, on=hosts[0])
     right = p.source("right", ALPHABET, rate_hz=rate_hz, on=hosts[1])

@@ -54,7 +54,7 @@ def build(
 ) -> Process:
     p = Process("ten", checkpoints=checkpoints, every=every, level=level, batch=batch, batch_ms=batch_ms)
     for board in BOARDS:
-        p.host(board, heap_kb=256, flash_kb=1024)
+        p.host(board, heap_kb=256, flash_kb=1536)
     ecg = p.source("ecg", "v:i16", rate_hz=rate_hz, on="chest")
     accel = p.source("accel", "g:i16", rate_hz=25, on="wrist")
     pressure = p.source("pressure", "v:i16", rate_hz=20, on="arm")
