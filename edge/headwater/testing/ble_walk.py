@@ -41,9 +41,7 @@ class End:
         self.number = number
         self.hands = hands  # values that are fragments, in the hands of the host, at most
         self.free = 1 << 20  # buffers of the host
-        self.link = BleLink(
-            self._put, self._put_down, memoryview(bytearray(VALUE_MAX)), longest, window, hands
-        )
+        self.link = BleLink(self._put, self._heard, memoryview(bytearray(VALUE_MAX)), longest, window, hands)
         self.begin()
 
     def begin(self) -> None:
@@ -87,7 +85,7 @@ class End:
                 raise Broken("more than %d fragments in the hands of the host" % self.hands)
         return True
 
-    def _put_down(self, link: BleLink, frame: "Readable") -> None:
+    def _heard(self, link: BleLink, frame: "Readable") -> None:
         other = self.walk.ends[1 - self.number]
         if not other.waits:
             raise Broken("a frame that nobody sent")
