@@ -297,7 +297,8 @@ class Hostile:
         others = [a.index for a in alarms if a.host != to.number] or [len(alarms)]
         own = [a.index for a in alarms if a.host == to.number]
         if own and r.random() < 0.5:
-            return (frames.ALARM, own[0], *r.choice(((0, 3), (1, 1 << 32), (2, 0), (2 + _number(r) % (1 << 62), 1))))
+            odd = 2 + _number(r) % (1 << 62)
+            return (frames.ALARM, own[0], *r.choice(((0, 3), (1, 1 << 32), (2, 0), (odd, 1))))
         return (frames.ALARM, r.choice([*others, len(alarms) + _number(r) % (1 << 32)]), r.randrange(2), 1)
 
     def handed(self, r: random.Random, sender: Node, to: Node) -> Message | None:
