@@ -73,6 +73,7 @@ from .decide import Decision, Part, decide
 from .declared import Declared
 from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, sentence
 from .files import Files
+from .jvm import is_gone
 from .landing_zone import lies_in
 from .location import Location
 from .metrics import Listener, Metrics, Report
@@ -405,6 +406,8 @@ class Sink:
         except LakeError:
             raise
         except Exception as error:
+            if is_gone():
+                raise  # its end is told in one sentence, and housekeeping was not at fault
             self._say("housekeeping failed (%s): it will be retried later" % sentence(error))
 
     def _shorten_logs(self) -> None:
