@@ -403,11 +403,9 @@ class Sink:
             every = self.settings.maintain_s
             if every and self._written_since and time.monotonic() - self._maintained_at > every:
                 self._maintain(maintenance.KEEP_HOURS)
-        except LakeError:
-            raise
         except Exception as error:
-            if is_gone():
-                raise  # its end is told in one sentence, and housekeeping was not at fault
+            if isinstance(error, LakeError) or is_gone():
+                raise  # the end of the JVM is told in one sentence: housekeeping was not at fault
             self._say("housekeeping failed (%s): it will be retried later" % sentence(error))
 
     def _shorten_logs(self) -> None:
