@@ -80,7 +80,8 @@ class Energy:
         self.begun_nc = -1  # what was spent in this boot when it began
         self.fled: dict[int, int] = {}  # operator -> what was left when it fled from here
         # Decisions.
-        self.reserve_mc = 0  # with less this host flees
+        self.reserve_mc = 0  # with less this host flees,
+        self.reserve_na = 0  # ... and what it drew when that was computed; 0: with other operators
         self.beats = 0
         # To balance, and to flee: when the next round begins, and how many since one led to a move.
         self.due_us = [0, 0]
@@ -99,7 +100,8 @@ class Energy:
             flows += [key] + self.flows[key]
         boot = [
             self.programmed, self.now, self.slept_ms, self.copy_ns, int(self.known), self.mv, self.odd,
-            self.settled, self.rest_nc, self.error_mc, self.begun_nc, self.reserve_mc, self.beats,
+            self.settled, self.rest_nc, self.error_mc, self.begun_nc, self.reserve_mc, self.reserve_na,
+            self.beats,
         ]  # fmt: skip
         kept: "bytes" = msgpack.dumps([self._lasting(), boot, self.ran, flows, self.due_us + self.quiet])
         return kept
@@ -109,7 +111,8 @@ class Energy:
         self._last(lasting)
         (
             self.programmed, self.now, self.slept_ms, self.copy_ns, known, self.mv, self.odd,
-            self.settled, self.rest_nc, self.error_mc, self.begun_nc, self.reserve_mc, self.beats,
+            self.settled, self.rest_nc, self.error_mc, self.begun_nc, self.reserve_mc, self.reserve_na,
+            self.beats,
         ) = boot  # fmt: skip
         self.known = known > 0
         for i in range(0, len(flows), 3):
@@ -152,17 +155,23 @@ class Energy:
         if not movable or not host.words or host.quiet or host.giving:
             return
         self.beats += 1
-        if self.powered and self.beats % _RESERVE_BEATS == 2:
+        if self.powered and (self.beats % _RESERVE_BEATS == 2 or self._draws_more()):
             self._reserve()
         if host.now >= self.due_us[int(self.must_flee())]:
             from . import bids
 
             bids.begin(self)
 
+    # Whether it draws twice what it drew when the reserve was computed: what handing over costs follows from
+    # that. The first two beats say little.
+    def _draws_more(self) -> bool:
+        return 1000 * self.ms > 2 * self.host.period_us and self.drawn_na() > 2 * self.reserve_na
+
     def _reserve(self) -> None:
         from . import outlook
 
         self.reserve_mc = outlook.reserve_mc(self.host, self)
+        self.reserve_na = self.drawn_na()
         outlook = None  # type: ignore[assignment]
         self.rests()
 
@@ -216,6 +225,7 @@ class Energy:
             self.ran = sorted(host.instances)
             self.ms = 0
             self.spent = [0, 0, 0, 0]
+            self.reserve_na = 0
             self.due_us[0] = max(self.due_us[0], host.now + _RESERVE_BEATS * host.period_us)
             for f in self.flows.values():
                 f[1] = 0

@@ -36,6 +36,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "battery ends soon",
     ),
     (
+        "the reserve is looked at seldom, whatever the draw",
+        "a flight that begins when it is too late",
+        [(Energy, "_consider", " or self._draws_more()", "")],
+        "a host draws more",
+    ),
+    (
         "a host takes an operator though it lasts no longer itself",
         "two dying boards that hand an operator to and fro",
         [

@@ -8,15 +8,28 @@ within ten minutes of its last move.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headwater.protocol.moves import BALANCE, FLEE
 from headwater.protocol.offers import OK, lasts_us
 from headwater.runtime import leaving, moving
+from headwater.runtime.battery import Energy
 
 from .world import SECOND, Node, World
 
+if TYPE_CHECKING:
+    from headwater.runtime.host import Host
+
 LOOK_US = SECOND // 2
 STEPS = 8  # times in which a message reaches everybody, that bids and a hand-over may take
+
+
+def _would_take(taker: Host, v: int, giver: Host) -> bool:
+    """Whether a host takes an operator that flees from another. It is a copy of what the host knows that is
+    asked: a host learns nothing by this."""
+    assert taker.energy and giver.energy
+    asked = Energy(taker.energy, taker.energy.open().as_bytes())
+    return asked.refuses(v, giver.energy.open().rates(v), FLEE) == OK
 
 
 class Flights:
@@ -69,11 +82,7 @@ class Flights:
                     continue
                 if host.refused_by.get(v * 256 + c, 0) > host.now or not host.words or host.words.dead(c):
                     continue
-                assert host.energy and other.host.energy
-                if (
-                    v not in other.host.instances
-                    and other.host.energy.open().refuses(v, host.energy.open().rates(v), FLEE) == OK
-                ):
+                if v not in other.host.instances and _would_take(other.host, v, host):
                     found.append((v, c))
         return found
 

@@ -12,6 +12,7 @@ from headwater.process import Affine, Process
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND
 from headwater.protocol.offers import BUSY
+from headwater.runtime import outlook
 from headwater.storage.keyspace import B_ENERGY
 
 from ..batteries import COMPUTE, RADIO, Power
@@ -233,6 +234,30 @@ class CameLately(Powered):
         self.world.call(node, lambda host: host.move(SHIFTED, taker, COMMAND, node.mono()), "move")
 
 
+class DrawsMore(Powered):
+    """The source starts late: until then the operator costs nothing. Four beats later its host knows that
+    handing over costs more by then."""
+
+    BOARD = WEAK
+    BATTERIES = {HOME: (600, 80), OTHER: (600, 75)}
+    FLIGHTS = (0,)
+    BACKUP = ("other",)
+    ENDS = (HOME,)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(0.6, partial(self.crash, LEFT)), (3.5, partial(self.boot, LEFT)), (9, self.look)]
+
+    def look(self) -> None:
+        home = self.node(HOME)
+        assert home.host is not None and home.host.energy is not None
+        energy = home.host.energy.open()
+        costs = outlook.handover_mc(home.host, energy, SHIFTED)
+        if energy.drawn_na() < 2_000 * self.BOARD.awake_ua:
+            self.world.error("the operator costs nothing")
+        if energy.reserve_mc < costs:
+            self.world.error("a reserve of %d mC, and handing over costs %d" % (energy.reserve_mc, costs))
+
+
 class Refused(Powered):
     """The host that bids most refuses what it is offered, as one does to which another host was quicker. The
     other one is asked at once: the battery lasts no longer than that takes."""
@@ -263,7 +288,7 @@ class TwoLeave(Powered):
     """Two operators leave a battery for the only host in reach, one after the other: the second one does not
     wait until the checkpoint of the first has reached hosts that are away."""
 
-    BATTERIES = {HOME: (60, 40)}
+    BATTERIES = {HOME: (60, 50)}
     FLIGHTS = (2,)
 
     def process(self) -> Process:
@@ -289,6 +314,7 @@ SCHEDULES: dict[str, type[Powered]] = {
     "fled and not charged": NotCharged,
     "battery ends, cut off": CutOff,
     "battery ends, came lately": CameLately,
+    "a host draws more": DrawsMore,
     "battery ends, one stays": OneStays,
     "battery ends soon, one stays": OneStaysSoon,
     "batteries unlike": Balanced,
