@@ -104,7 +104,7 @@ MESSAGES = {
     LIVES: "vev",  # vertex, epoch, state
     BID: "vvp",  # vertex, number, rates: see runtime/moving.py and taking.py, as for the others
     OFFER: "vvevpvvp",  # vertex, number, epoch, why, position, size, seconds left, rates
-    HAND: "vvepv",  # vertex, number, epoch, position, size
+    HAND: "vvepv",  # vertex, number, epoch, position, boundary
     ROOM: "vvvvvv",  # vertex, number, seconds left without it, with it, charge left in mC, refusal and reach
     ACCEPT: "vv",  # vertex, number
     REFUSE: "vvv",  # vertex, number, refusal

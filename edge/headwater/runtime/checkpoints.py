@@ -45,12 +45,15 @@ _SEEN = 16  # ids of requests remembered, by the extended strategy
 
 # A checkpoint: its position, and its bytes without transfer state.
 class Checkpoint:
-    def __init__(self, cid: bytes, pos: "Position", outs: list[int], body: bytes, slot: int) -> None:
+    def __init__(
+        self, cid: bytes, pos: "Position", outs: list[int], body: bytes, slot: int, front: int = 0
+    ) -> None:
         self.cid = cid
         self.pos = pos
         self.outs = outs  # xi of every output port
         self.body = body
         self.slot = slot
+        self.front = front  # ts before which nothing follows
         self.since: dict[
             int, int
         ] = {}  # edge number -> start of the transfer state that an extension attaches
@@ -62,7 +65,8 @@ class Checkpoints:
         self.inst = inst
         self.strategy = host.plan.strategy
         self.pending: list[Checkpoint] = []
-        self.pos: "Position" = []  # of the permanent checkpoint
+        self.pos: "Position" = []  # of the permanent checkpoint,
+        self.front = 0  # ... and the boundary that it knows
         self.made: "Epoch" = (0, 0)  # the epoch that made the one from which the operator goes on
         self.safe_pos: "Position" = []  # of the one that is stored at the plan's level
         self.holders: tuple[int, ...] = ()
@@ -184,7 +188,9 @@ class Checkpoints:
     def last(self) -> bool:
         self.discard()
         self.host.pushes.pop(self.inst.vertex.index, None)
-        self.commit(self._take(b"", 0), True)
+        c = self._take(b"", 0)
+        # The operator may have given a boundary since, where it stands.
+        self.commit(c, True, c.front > self.front)
         return list(self.pos) == self.inst.position()
 
     # Whether one that carries all that it has to can be taken where the operator stands.
@@ -219,7 +225,7 @@ class Checkpoints:
         body = checkpoint_bytes.body(
             inst.vertex.version, pos, outs, flags, inst.changed, front, state, inst.given, buf
         )
-        return Checkpoint(cid, pos, outs, body, slot)
+        return Checkpoint(cid, pos, outs, body, slot, front)
 
     # Where the transfer state of every port begins.
     def _transfer(self, c: Checkpoint, whole: bool) -> list[int]:
@@ -311,10 +317,10 @@ class Checkpoints:
         checkpoint_transfer.push(self.host, inst)
 
     # Make c permanent: on this host at once, at the plan's level when its holders have it.
-    # whole: with all that some consumer has not made safe.
-    def commit(self, c: Checkpoint, whole: bool) -> None:
+    # whole: with all that some consumer has not made safe. anew: also in place of one at the same position.
+    def commit(self, c: Checkpoint, whole: bool, anew: bool = False) -> None:
         assert whole or self._satisfied(c), "a checkpoint becomes permanent that is not covered"
-        if self.pos and not further(c.pos, self.pos):
+        if self.pos and not further(c.pos, self.pos) and not anew:
             self._over()  # or it would be made permanent again and again, and nothing else
             self.store_at_level()
             return  # nothing has happened since
@@ -366,6 +372,7 @@ class Checkpoints:
         self.bytes += size
         self.size = (3 * self.size + size) // 4
         self.pos = c.pos
+        self.front = c.front
         self._over()
         self.store_at_level()
 
@@ -377,8 +384,9 @@ class Checkpoints:
                 self._drop(old.slot)
 
     # It is at a permanent checkpoint that was read, made by this epoch of the operator.
-    def restored(self, pos: "Position", epoch: "Epoch") -> None:
+    def restored(self, pos: "Position", front: int, epoch: "Epoch") -> None:
         self.pos = pos
+        self.front = front
         self.made = epoch
 
     # ... which another host made: nothing before it that this host knew counts any more.

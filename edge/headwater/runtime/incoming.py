@@ -49,7 +49,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
     if not wanted and here[0] < host.where[v][:2]:
         # A newer epoch has asked here what there is: what it did not hear of must not be acknowledged.
         host.tell_where(sender, v)
-    elif not wanted and have and not newer(here, have):
+    elif not (wanted or host.taking and host.taking.takes_again(v, here)) and have and not newer(here, have):
         say(sender, frames.STORED, v, v, have[0], have[1], size)
     else:
         inc = _arriving(host, v, here, size)
@@ -152,6 +152,14 @@ def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
     from ..storage import checkpoint_file
 
     return checkpoint_file.place(host.plan.vertices[v], host.store, checkpoint_key(v, slot))
+
+
+# The boundary that a checkpoint knows which is stored here.
+def front(host: "Host", v: int, key: int) -> int:
+    from ..storage import checkpoint_file, reading
+
+    found = checkpoint_file.read_permanent(host.plan.vertices[v], reading.stored(host.store, (key,)), False)
+    return found.front if found else 0
 
 
 # Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand

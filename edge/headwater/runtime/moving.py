@@ -126,10 +126,8 @@ class Move:
                 self.size, left, _rates(host, v),
             )  # fmt: skip
         else:
-            host.exchange.say(
-                self.to, frames.HAND, v, v, self.number, self.inst.epoch, self.pos,
-                host.store.blob_size(checkpoint_key(v, PERMANENT)),
-            )  # fmt: skip
+            inst = self.inst
+            host.exchange.say(self.to, frames.HAND, v, v, self.number, inst.epoch, self.pos, inst.ck.front)
             if self.tries == 1:
                 from . import incoming
 

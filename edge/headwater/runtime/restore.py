@@ -58,7 +58,7 @@ def restore(host: "Host", inst: "Instance", key: int) -> bool:
             adopt(p, rec, rec[7])
         p.trim()
         give_up_lost(p)
-    inst.ck.restored(found.pos, found.epoch)
+    inst.ck.restored(found.pos, found.front, found.epoch)
     assert inst.position() == list(found.pos), "it does not stand where its checkpoint was taken"
     return True
 

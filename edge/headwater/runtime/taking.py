@@ -58,7 +58,11 @@ class Offer:
         self.until_us = 0  # when it ends; 0: it is not accepted yet
         self.asked: list[int] = []  # producers that have not told yet which epoch they know
         self.newest: "Epoch" = epoch  # that any host has told
-        self.pos: "Position | None" = None  # of the checkpoint to go on from, once the giver has made it
+        # Of the checkpoint to go on from, once the giver has made it: its position, and the boundary that it
+        # knows. What was sent ahead may stand there as well, and not know what was promised since.
+        self.pos: "Position | None" = None
+        self.front = 0
+        self.knows_less = False  # that what is here does
         self.begun = False  # it runs here
         self.asked_us = host.now
         self.others: list[int] = []  # hosts beside the giver that keep the checkpoint under the new epoch
@@ -118,8 +122,9 @@ class Offer:
             self.say(frames.ACCEPT)
 
     # The giver has made the checkpoint.
-    def hand(self, pos: "Position") -> None:
+    def hand(self, pos: "Position", front: int) -> None:
         self.pos = pos
+        self.front = front
         if not self.begun and not self._begin():
             self._fetch()
 
@@ -134,6 +139,10 @@ class Offer:
         if v == self.v and self.pos is not None and not self.begun:
             self._begin()
 
+    # Whether this checkpoint is to be taken from the giver, although one of its position is here.
+    def takes_again(self, v: int, here: "tuple[Epoch, Position]") -> bool:
+        return self.knows_less and not self.begun and v == self.v and here == (self.epoch, self.pos)
+
     # Begin where the checkpoint is here. False where it is not.
     def _begin(self) -> bool:
         from . import incoming
@@ -142,6 +151,9 @@ class Offer:
         v = self.v
         key, have = incoming.newest(host, v, self.pos or (), self.epoch)
         if not have:
+            return False
+        self.knows_less = have == (self.epoch, self.pos) and incoming.front(host, v, key) < self.front
+        if self.knows_less:
             return False
         if host.now > self.until_us:
             self.refuse(offers.OVER)
@@ -360,10 +372,10 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
 
 
 def _on_hand(host: "Host", sender: int, m: "Message") -> None:
-    _, v, number, epoch, pos, size = m
+    _, v, number, epoch, pos, front = m
     offer = host.taking
     if offer and (offer.v, offer.giver, offer.number) == (v, sender, number):
-        offer.hand(pos)
+        offer.hand(pos, front)
     elif v not in host.instances:
         host.exchange.say(sender, frames.REFUSE, v, v, number, offers.OVER)
 

@@ -10,6 +10,7 @@ from headwater.runtime import giving_up, incoming, restore
 from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.giving_up import Anew
 from headwater.runtime.outputs import OutPort, Reader
+from headwater.runtime.taking import Offer
 from headwater_tools.simulator.directed import SCHEDULES, given_up
 from headwater_tools.simulator.jobs import Job, play
 
@@ -124,6 +125,18 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "a join elsewhere that takes entries which are older than a boundary it has gone on by",
         [(Checkpoints, "_take", "if front and p.bound > front:", "if 0:")],
         "given up, promised before",
+    ),
+    (
+        "the giver has a checkpoint where the operator stands",
+        "a join elsewhere that takes entries which are older than a boundary it has gone on by",
+        [(Checkpoints, "last", ", c.front > self.front", "")],
+        "given up, promised since",
+    ),
+    (
+        "the taker has a checkpoint where the operator stands",
+        "a join elsewhere that takes entries which are older than a boundary it has gone on by",
+        [(Offer, "_begin", "incoming.front(host, v, key) < self.front", "False")],
+        "given up, promised since",
     ),
     (
         "the outputs begin where they ended",

@@ -31,7 +31,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "the transfer state is left behind",
         "results that neither host has",
-        [(Checkpoints, "last", 'self._take(b"", 0), True)', 'self._take(b"", 0), False)')],
+        [(Checkpoints, "last", "self.commit(c, True,", "self.commit(c, False,")],
         "moved, lake away",
     ),
     (

@@ -472,6 +472,7 @@ class GivenUpPromised(GivenUp):
     """
 
     SECONDS = 80
+    SEEN = False  # whether the lake has what goes into the joins, too
 
     def process(self) -> Process:
         p = boards("given_up", "left", "home", "other", "right")
@@ -482,6 +483,9 @@ class GivenUpPromised(GivenUp):
         both = Union()(first, more).named("both").on("gateway", backup=["home", "right"])
         last = Union()(both, second).named("last").on("right", backup=["gateway", "other"])
         p.lake("given_up/last", last, cap=900)
+        if self.SEEN:
+            p.lake("given_up/first", first, cap=300)
+            p.lake("given_up/second", second, cap=600)
         return p
 
     def script(self) -> list[tuple[float, Any]]:
@@ -489,6 +493,21 @@ class GivenUpPromised(GivenUp):
             (8, lambda: self.lose(HOME, OTHER)),
             (43, lambda: [self.give_up(self.vertex(name)) for name in ("first", "second")]),
             (61, lambda: self.give_up(self.vertex("second"))),
+        ]
+
+
+class GivenUpPromisedSince(GivenUpPromised):
+    """The same, and where the join stands it had made a checkpoint before it promised that. The host that
+    takes it has that one already.
+    """
+
+    SEEN = True
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (7.5, lambda: [self.kill(HOME), self.kill(OTHER)]),
+            (31, lambda: [self.declare(self.node(HOME)), self.declare(self.node(OTHER))]),
+            *super().script()[1:],
         ]
 
 
@@ -505,6 +524,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up in a loop": GivenUpInALoop,
     "given up inside": GivenUpInside,
     "given up, promised before": GivenUpPromised,
+    "given up, promised since": GivenUpPromisedSince,
     "given up in a chain": GivenUpChain,
     "given up in a chain, apart": GivenUpChainApart,
     "given up and forgotten": GivenUpForgotten,
