@@ -11,7 +11,7 @@
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.position import further
-from ..storage.keyspace import LEFT, PERMANENT, checkpoint_key
+from ..storage.keyspace import LEFT, PERMANENT, UNTOLD, checkpoint_key
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def push(host: "Host", inst: "Instance") -> None:
 def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    # What this host has counts for nothing in this deployment if it came back under a new log number.
-    need = needed(host, v) + int(host.me in host.lost) + push[2]
+    need = others(host, v) + push[2]
     ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
@@ -115,7 +114,7 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
 def confirmed(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    if len(push[1]) >= needed(host, v) + int(host.me in host.lost):
+    if len(push[1]) >= others(host, v):
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
 
@@ -136,6 +135,23 @@ def keepers(host: "Host", v: int) -> list[int]:
 def needed(host: "Host", v: int) -> int:
     level = host.plan.level_of(v)
     return min(level, len(keepers(host, v)) - 1) if host.lost else level
+
+
+# How many other hosts have to have a checkpoint that is made here. What this host has counts for nothing in
+# this deployment if it came back under a new log number: so, too, while its flash is new and it has not heard
+# from the gateway which hosts are lost.
+def others(host: "Host", v: int) -> int:
+    untold = bool(host.again and host.again[0] & UNTOLD)
+    return needed(host, v) + int(untold or host.me in host.lost)
+
+
+# This board knows what the gateway knows.
+def told(host: "Host") -> None:
+    from . import lifecycle
+
+    lifecycle.no_more(host, 0, UNTOLD)
+    for v in list(host.pushes):
+        confirmed(host, host.instances[v])
 
 
 HANDLERS = {frames.STORED: _on_stored}

@@ -23,6 +23,7 @@ from ..storage.keyspace import (
     LOST,
     OVER,
     RUNS,
+    UNTOLD,
     stream_key,
 )
 from .inputs import InEdge
@@ -97,13 +98,13 @@ def _meet(host: "Host", boot: int) -> None:
 def _remember(host: "Host", boot: int, again: bool) -> None:
     store = host.store
     plan = host.plan
-    data = store.get(F_AGAIN)
-    if again or data:
-        if not data or len(data) != len(plan.vertices):
-            learn = LEARN + LOST if host.outbox is not None else LOST
-            data = bytes([learn if v.kind else 0 for v in plan.vertices])
-            store.put(F_AGAIN, data)
-    known = bytearray(data or b"")
+    known = bytearray(store.get(F_AGAIN) or b"")
+    if (again or known) and len(known) != len(plan.vertices):
+        bits = LOST if host.outbox is None else LEARN + LOST
+        known = bytearray([bits if v.kind else 0 for v in plan.vertices])
+        if host.outbox is None:
+            known[0] += UNTOLD
+        store.put(F_AGAIN, bytes(known))
     host.booted(boot, known, [i for i in range(len(known)) if known[i] & LEARN])
     for h in range(len(plan.hosts)):
         data = store.get(F_LOST + h)

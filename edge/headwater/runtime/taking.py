@@ -230,7 +230,7 @@ class Offer:
             self.others.append(sender)
             from . import checkpoint_transfer
 
-            if len(self.others) >= checkpoint_transfer.needed(self.host, v):
+            if len(self.others) >= checkpoint_transfer.others(self.host, v):
                 inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 

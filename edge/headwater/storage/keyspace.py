@@ -20,6 +20,7 @@ F_SWITCH = (
 F_AGAIN = 5
 LEARN = 1  # ... this gateway has to learn which parameters are in force
 LOST = 2  # ... no checkpoint was stored here since
+UNTOLD = 4  # ... of the first one: this board has not heard from the gateway which hosts are lost
 F_SILENT = 7  # what a host that went to sleep had counted of the silence of others (runtime/words.py)
 F_DRAINED = 6  # id of the deployment for which this board has told the gateway that it is drained
 F_ALARMS = 16  # a byte for each alarm of the plan: why it sounds here (runtime/signals.py)

@@ -43,7 +43,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "the giver counts as a holder for long",
         "a checkpoint that ends with the battery of the giver",
-        [(Offer, "stored", "if len(self.others) >= checkpoint_transfer.needed(self.host, v):", "if 0:")],
+        [(Offer, "stored", "if len(self.others) >= checkpoint_transfer.others(self.host, v):", "if 0:")],
         "giver is no holder",
     ),
     (

@@ -54,6 +54,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "apart",
     ),
     (
+        "a board that replaces a lost one counts itself",
+        "a checkpoint with too few hosts, where the new board has not heard that the former one is lost",
+        [(checkpoint_transfer, "others", "untold or", "")],
+        "replaced, untold",
+    ),
+    (
         "a lost host is waited for",
         "`peers=2` on three hosts that never trims again after one death",
         [(checkpoint_transfer, "needed", "if host.lost else level", "if 0 else level")],

@@ -108,6 +108,7 @@ from .losses import (
     HolderLostUnheard,
     LastKeeper,
     Replaced,
+    ReplacedUntold,
     SaidByAnother,
     TwoOfThree,
 )
@@ -278,6 +279,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "asleep, gateway away": AsleepNoGateway,
     "asleep untold": AsleepUntold,
     "replaced": Replaced,
+    "replaced, untold": ReplacedUntold,
     "gateway forgets": GatewayForgets,
     "gateway forgets who left": GatewayForgetsWhoLeft,
     "said by another": SaidByAnother,

@@ -7,6 +7,7 @@ from typing import Any
 
 from headwater.process import Affine, Process
 from headwater.protocol import frames
+from headwater.protocol.moves import COMMAND
 from headwater.protocol.refusals import REVOKED
 
 from ..scenario import Result
@@ -224,6 +225,30 @@ class Replaced(Declared):
             (24, lambda: self.crash(HOME)),
             (26, lambda: self.boot(HOME)),
         ]
+
+
+class ReplacedUntold(Declared):
+    """The new board does not hear the gateway, and gets the operator from its first host. What it has counts
+    for nothing, though it does not know that.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: self.kill(OTHER)),
+            (9, lambda: self.say(OTHER)),
+            (20, lambda: [self.must_leave(OTHER), self.cut(GATEWAY, OTHER)]),
+            (21, lambda: [self.world.replace(self.node(OTHER)), self.boot(OTHER)]),
+            (24, lambda: self.world.call(self.node(HOME), self.hand, "move")),
+            (27, self.must_run),
+            (34, lambda: self.heal(GATEWAY, OTHER)),
+        ]
+
+    def hand(self, host: Any) -> None:
+        host.move(SHIFTED, OTHER, COMMAND, self.node(HOME).mono())
+
+    def must_run(self) -> None:
+        if not self.shifted_at(OTHER, self.node(OTHER)):
+            self.world.error("the operator does not run on the new board")
 
 
 class GatewayForgets(Declared):
