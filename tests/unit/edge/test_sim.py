@@ -259,7 +259,8 @@ def test_a_history_that_raises_is_a_failure_with_its_place(monkeypatch):
 def test_a_history_without_end_is_a_failure(seconds_of_sleep, error, monkeypatch):
     def endless(self):
         while True:
-            time.sleep(seconds_of_sleep)
+            if seconds_of_sleep:
+                time.sleep(seconds_of_sleep)
 
     monkeypatch.setattr(Scenario, "arrived", endless)
     monkeypatch.setattr(jobs, "HANG_S", 1)
