@@ -43,21 +43,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def distributed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The order in which two workers that begin with one half each, and then take from the end of what the
-    other has left, end at the same time: long tests at the beginning of both halves, short ones at the end.
+    """The order in which three workers that begin with a third each, and then take from the end of what the
+    others have left, end at the same time: long tests at the beginning of each third, short ones at the end.
 
-    One worker begins with Spark, so the other one starts none. Files stay whole, for their fixtures.
+    One begins with Spark, so the others start none; one with sites, which wait more than they compute; one
+    with histories of the simulator. Files stay whole, for their fixtures.
     """
     marks: dict[Path, set[str]] = {}
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    system = [item for item in items if SYSTEM in item.path.parents]
-    system.sort(key=lambda item: ("spark" not in marks[item.path], "slow" not in marks[item.path]))
-    others = [item for item in items if SYSTEM not in item.path.parents]
-    slow = [item for item in others if "slow" in marks[item.path]]
-    short = [item for item in others if "slow" not in marks[item.path]]
-    filling = max(0, len(items) // 2 - len(system))
-    return system + short[:filling] + slow + short[filling:]
+    spark, sites, slow, short = [], [], [], []
+    for item in items:
+        if SYSTEM in item.path.parents:
+            (spark if "spark" in marks[item.path] else sites).append(item)
+        else:
+            (slow if "slow" in marks[item.path] else short).append(item)
+    for system in (spark, sites):
+        system.sort(key=lambda item: "slow" not in marks[item.path])
+    order = []
+    for part, long in enumerate((spark, sites, slow), 1):
+        filling = max(0, part * len(items) // 3 - len(order) - len(long))
+        order += long + short[:filling]
+        short = short[filling:]
+    return order + short
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
