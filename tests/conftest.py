@@ -52,15 +52,14 @@ def distributed(items: list[pytest.Item]) -> list[pytest.Item]:
     marks: dict[Path, set[str]] = {}
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    spark, sites, slow, short = [], [], [], []
-    for item in items:
-        if SYSTEM in item.path.parents:
-            (spark if "spark" in marks[item.path] else sites).append(item)
-        else:
-            (slow if "slow" in marks[item.path] else short).append(item)
-    for system in (spark, sites):
-        system.sort(key=lambda item: "slow" not in marks[item.path])
-    order = []
+    system = [item for item in items if SYSTEM in item.path.parents]
+    system.sort(key=lambda item: "slow" not in marks[item.path])
+    spark = [item for item in system if "spark" in marks[item.path]]
+    sites = [item for item in system if "spark" not in marks[item.path]]
+    others = [item for item in items if SYSTEM not in item.path.parents]
+    slow = [item for item in others if "slow" in marks[item.path]]
+    short = [item for item in others if "slow" not in marks[item.path]]
+    order: list[pytest.Item] = []
     for part, long in enumerate((spark, sites, slow), 1):
         filling = max(0, part * len(items) // 3 - len(order) - len(long))
         order += long + short[:filling]

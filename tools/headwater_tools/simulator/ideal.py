@@ -42,9 +42,10 @@ class Machine:
         self.from_ts = [0] * len(self.edges)
         self.incs = [run.first(v.index, p, e) for p, e in enumerate(self.edges)]
         self.taken = [run.begun.get((e.src, inc), 0) for e, inc in zip(self.edges, self.incs, strict=True)]
-        # Of an input: (incarnation, from ts, entry): up to that entry all are older, from the one taken last on.
+        # Of an input: up to which entry all that follows what was taken is older than its reopening, with
+        # that and its incarnation; and up to which it was skipped, with the number of decisions then.
         self.older = [(0, 0, 0)] * len(self.edges)
-        self.gone = [(0, 0)] * len(self.edges)  # ... (decisions, entry): up to that entry they were skipped
+        self.gone = [(0, 0)] * len(self.edges)
         self.fired = 0
         self.decided = 0
         self.windows = [Batch(run.plan.vertices[e.src].outs[e.sport], 1) for e in self.edges]
@@ -74,11 +75,11 @@ class Machine:
         if self.from_ts[p] and not self.closed[p]:
             line = self.run.entries(e.src, e.sport, self.incs[p])
             last = self.last(p)
-            if self.older[p][:2] == (self.incs[p], self.from_ts[p]):
-                at = max(at, self.older[p][2])
+            if self.older[p][1:] == (self.from_ts[p], self.incs[p]):
+                at = max(at, self.older[p][0])
             while at < last and line[at][0] < self.from_ts[p]:
                 at += 1
-            self.older[p] = (self.incs[p], self.from_ts[p], at)
+            self.older[p] = (at, self.from_ts[p], self.incs[p])
         return at
 
     def stands_at(self, pos: list[int]) -> bool:
@@ -175,11 +176,11 @@ class Machine:
         if at < end:
             e = self.edges[p]
             line = self.run.entries(e.src, e.sport, self.incs[p])
-            if self.gone[p][0] == self.decided:
-                at = max(at, self.gone[p][1])
+            if self.gone[p][1] == self.decided:
+                at = max(at, self.gone[p][0])
             while at < end and self.in_turn(p, line[at][0] + e.delay_us):
                 at += 1
-            self.gone[p] = (self.decided, at)
+            self.gone[p] = (at, self.decided)
         return at
 
     def in_turn(self, p: int, ts: int) -> bool:

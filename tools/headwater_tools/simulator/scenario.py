@@ -25,7 +25,6 @@ from .checkers import (
     Held,
     Holes,
     Sameness,
-    Takeovers,
     at_the_end,
     behind,
     blocked,
@@ -40,6 +39,7 @@ from .ideal import Ideal
 from .recorder import Recorder
 from .soundings import Soundings
 from .storm import DECLARED_LOST, SHARE, Storm
+from .takeovers import Takeovers
 from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or

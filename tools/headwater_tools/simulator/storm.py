@@ -209,7 +209,7 @@ class Storm:
 
     def restart_broker(self) -> None:
         """No host reaches any other one, for less than ten times the patience with a silent host: no operator
-        may move because of it (checkers.Takeovers)."""
+        may move because of it (takeovers.Takeovers)."""
         us = self.random.randrange(2 * SECOND, 40 * SECOND)
         self.world.draw("broker restarted", "the broker is away for %.1f s" % (us / SECOND))
         self.world.broker_us = max(self.world.broker_us, self.world.now + us)
