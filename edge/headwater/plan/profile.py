@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .draws import Link
 
 _FRAME_BYTES = const(256)
-WHOLE = 10000  # of a battery that is full: hundredths of a percent
+_WHOLE = const(10000)  # of a battery that is full: hundredths of a percent
 
 
 class Profile:
@@ -32,8 +32,12 @@ class Profile:
         found = [(_FRAME_BYTES * link[1] + 1000 * link[3], link[0]) for link in links]
         self.costs: "Link" = self.links[min(found)[1]]
 
+    # What a battery of this voltage has left, in millicoulombs.
+    def left_mc(self, mv: int) -> int:
+        return self.capacity_mc * left(self.curve, mv) // _WHOLE
 
-# What a battery of this voltage has left, in hundredths of a percent.
+
+# ... in hundredths of a percent.
 def left(points: "Sequence[tuple[int, int]]", mv: int) -> int:
     below = points[0]
     for point in points:

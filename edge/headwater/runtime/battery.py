@@ -19,7 +19,7 @@
 from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.profile import WHOLE, Profile, left
+from ..plan.profile import Profile
 from ..protocol.moves import FLEE
 from ..protocol.offers import FOREVER, OK, SILENT
 from ..protocol.refusals import NO_ROOM
@@ -207,7 +207,7 @@ class Energy:
             self._last(kept)
             # A battery that was charged or changed meanwhile shows at once. A low reading proves nothing.
             mv = self.meter.battery_mv() if self.meter.battery_mv else None
-            there = profile.capacity_mc * left(profile.curve, mv) // WHOLE if mv is not None else 0
+            there = profile.left_mc(mv) if mv is not None else 0
             self.known = there - self.left_mc <= profile.capacity_mc // 8
         if profile and not self.known:
             self._battery(profile, 0, 0)
@@ -299,7 +299,7 @@ class Energy:
         if mv is None:
             return
         self.mv = mv
-        there = profile.capacity_mc * left(profile.curve, mv) // WHOLE
+        there = profile.left_mc(mv)
         off = there - self.left_mc
         # A reading while the radio sends is low, so one reading moves little. Three in a row that are far off
         # show another battery.
