@@ -144,9 +144,9 @@ def test_a_checkpoint_made_block_by_block_has_the_same_bytes(monkeypatch: pytest
     made: list[list[bytes]] = []
     most = 0
 
-    def commit(self: checkpoints.Checkpoints, c: Any, whole: bool) -> None:
+    def commit(self: checkpoints.Checkpoints, c: Any, whole: bool, anew: bool = False) -> None:
         nonlocal most
-        was(self, c, whole)
+        was(self, c, whole, anew)
         store, key = self.host.store, checkpoint_key(self.inst.vertex.index, PERMANENT)
         found = checkpoint_file.read_permanent(self.inst.vertex, reading.stored(store, (key,)))
         most = max([most] + ([part[1] for part in found.parts] if found else []))
