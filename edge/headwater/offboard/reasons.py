@@ -99,6 +99,7 @@ REFUSED = (
     "draining",
     "recent",
     "unkept",
+    "untold",
 )
 
 
@@ -124,4 +125,5 @@ def refused(reason: int, there: str) -> str:
         "the process is about to change",
         "%s has refused it, or it has moved, not long ago",
         'the process makes no checkpoints (checkpoints="unsafe")',
+        "the flash of %s is new, and it has not heard from the gateway since: try again when it has",
     )[reason].replace("%s", there)

@@ -22,7 +22,8 @@ ELSEWHERE = 15  # it does not run on the host that was asked
 DRAINING = 16  # the plan is about to change
 RECENT = 17  # it has moved, or that host has refused it, not long ago
 UNKEPT = 18  # the process makes no checkpoints
-LAST = UNKEPT
+UNTOLD = 19  # that host's flash is new, and the gateway has not told it yet which hosts are lost
+LAST = UNTOLD
 PENDING = 31  # ... or it is under way
 
 FOREVER = (1 << 30) - 1  # seconds that a host lasts on mains; and bytes, where they are not known

@@ -191,7 +191,7 @@ class Checkpoints:
         c = self._take(b"", 0)
         # The operator may have given a boundary since, where it stands.
         self.commit(c, True, c.front > self.front)
-        return list(self.pos) == self.inst.position()
+        return self.front >= c.front and list(self.pos) == self.inst.position()
 
     # Whether one that carries all that it has to can be taken where the operator stands.
     def possible(self) -> bool:
@@ -215,7 +215,7 @@ class Checkpoints:
         outs = []
         for p in inst.ports:
             outs.append(p.ring.last)
-            if front and p.bound > front:
+            if p.bound > front:
                 front = p.bound  # consumers have gone on by it; a new incarnation of an input may not know
         pos = inst.position()
         flags = []

@@ -401,9 +401,10 @@ class Host:
         unload("runtime.standing")
         return found
 
-    # A number that differs where two hosts know of different places, or one does not know why.
+    # A number that differs where two hosts know of different places, or one does not know why; and as long as
+    # a gateway that has lost its database has to learn from the others.
     def state(self) -> int:
-        total = 0
+        total = len(self.unlearned)
         if self.lost:
             for h in range(len(self.plan.hosts)):
                 if h in self.lost:

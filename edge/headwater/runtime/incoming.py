@@ -124,6 +124,9 @@ def _put(host: "Host", v: int, inc: "list[Any]") -> int:
             return CHECKPOINT
         found = None
         arrival.store(host.store, checkpoint_key(v, HELD), inc)
+        if v not in host.instances and place(host, v, PERMANENT) == inc[0]:
+            # It was taken in place of that one, which knows less, and would be found first (`newest`).
+            host.store.drop_blob(checkpoint_key(v, PERMANENT))
     except LogFull:
         return NO_ROOM
     except reading.Short:

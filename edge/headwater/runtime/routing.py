@@ -118,10 +118,10 @@ def ask_other(host: "Host", e: "InEdge") -> None:
 
 
 # The producer's stream has another incarnation than the one taken so far. Return True if that is harmless:
-# the operator begins (in this boot; a checkpoint is taken at once, so that later boots know of it), the input
-# is closed, or the consumer is the lake. Otherwise a decision is required, unless the producer names a
-# checkpoint that knows better. It is required, too, where an input was closed and opened again before it met
-# its source: the checkpoint of that says that it has met none.
+# the operator begins (in this boot, and has promised nothing; a checkpoint is taken at once, so that later
+# boots know of it), the input is closed, or the consumer is the lake. Otherwise a decision is required, unless
+# the producer names a checkpoint that knows better. It is required, too, where an input was closed and opened
+# again before it met its source: the checkpoint of that says that it has met none.
 def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequence[int]") -> bool:
     sink = e.sink
     if sink.is_lake:
@@ -129,7 +129,7 @@ def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequen
         return True
     if sink.status == RECALLING and sink.first:
         return False  # there is no room yet for what it has to store
-    begins = sink.first and (e.closed or not sink.decided)
+    begins = sink.first and (e.closed or not (sink.decided or _promised(host, e)))
     if e.inc == 0 and e.cur.xi == 0 and (begins or host.plan.strategy == UNSAFE):
         e.renumber(inc)
         if sink.first and host.plan.strategy != UNSAFE:
@@ -142,6 +142,13 @@ def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequen
     elif not sink.recalling:
         e.hear_other(inc)
     return False
+
+
+# Whether the operator has given a boundary, by what the producer of this input promised in an incarnation of
+# which it has taken nothing.
+def _promised(host: "Host", e: "InEdge") -> bool:
+    sink = e.sink
+    return bool(host.plan.vertices[e.edge.src].kind and (sink.front or any([p.bound for p in sink.ports])))
 
 
 # The operator goes on from a checkpoint that a producer or a keeper names, once it has it.

@@ -6,7 +6,7 @@ import pytest
 from defects import Change, seeded
 from headwater.process import Affine, Process
 from headwater.process.check import check
-from headwater.runtime import giving_up, incoming, restore
+from headwater.runtime import giving_up, incoming, restore, routing
 from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.giving_up import Anew
 from headwater.runtime.outputs import OutPort, Reader
@@ -123,13 +123,34 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a checkpoint does not know what was promised",
         "a join elsewhere that takes entries which are older than a boundary it has gone on by",
-        [(Checkpoints, "_take", "if front and p.bound > front:", "if 0:")],
+        [(Checkpoints, "_take", "if p.bound > front:", "if 0:")],
         "given up, promised before",
+    ),
+    (
+        "a checkpoint of an operator that has taken nothing does not know what was promised",
+        "an operator elsewhere that puts out what is older than a boundary it has given",
+        [(Checkpoints, "_take", "if p.bound > front:", "if front and p.bound > front:")],
+        "given up, promised first, handed over",
+    ),
+    (
+        "an operator that has taken nothing begins with any incarnation of its producer",
+        "an operator that puts out what is older than a boundary it has given",
+        [(routing, "meet", " or _promised(host, e)", "")],
+        "given up, promised first",
+    ),
+    (
+        "an operator is handed over whose last checkpoint found no room",
+        "a join elsewhere that takes entries which are older than a boundary it has gone on by",
+        [(Checkpoints, "last", "self.front >= c.front and ", "")],
+        "given up, promised since, log full",
     ),
     (
         "the giver has a checkpoint where the operator stands",
         "a join elsewhere that takes entries which are older than a boundary it has gone on by",
-        [(Checkpoints, "last", ", c.front > self.front", "")],
+        [
+            (Checkpoints, "last", ", c.front > self.front", ""),
+            (Checkpoints, "last", "self.front >= c.front and ", ""),
+        ],
         "given up, promised since",
     ),
     (

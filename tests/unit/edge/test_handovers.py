@@ -35,6 +35,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "moved, lake away",
     ),
     (
+        "the taker keeps what it had beside what comes in its place",
+        "an offer that never begins, while the operator stands",
+        [(incoming, "_put", "if v not in host.instances and", "if 0 and")],
+        "moved back, nothing taken",
+    ),
+    (
         "the transfer state is dropped on its way",
         "results that neither host has",
         [(Checkpoints, "commit", "starts = self._transfer(c, whole)", "starts = self._transfer(c, False)")],

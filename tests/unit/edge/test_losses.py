@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, first_error, seeded
-from headwater.runtime import checkpoint_transfer, incoming, losses, startup
+from headwater.runtime import checkpoint_transfer, incoming, losses, startup, taking
 from headwater.runtime.exchange import Exchange
 from headwater_tools.simulator.directed import SCHEDULES
 from headwater_tools.simulator.directed.losses import Declared
@@ -58,6 +58,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "a checkpoint with too few hosts, where the new board has not heard that the former one is lost",
         [(checkpoint_transfer, "others", "untold or", "")],
         "replaced, untold",
+    ),
+    (
+        "a board that has heard of no loss takes what a person moves",
+        "an operator that acknowledges nothing because its host does not hear the gateway",
+        [(taking, "_on_offer", "and why != moves.FLEE and", "and 0 and")],
+        "erased, untold",
     ),
     (
         "a lost host is waited for",

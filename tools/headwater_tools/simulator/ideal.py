@@ -479,8 +479,8 @@ class Ideal:
             closed = content[0] == "close"
         # An operator's first checkpoint tells with which one it begins, although nothing of it was taken.
         inc, _ = self.ends.get(e.index, (0, 0))
-        if anew:
-            return (took or [0])[0]
+        if anew or given_up and took and e.index not in self.ends:
+            return (took or [0])[0]  # of its producer it may have met the second one first
         return ([0, *incs] if not took else took)[-1] if inc not in incs else inc
 
     def entries(self, src: int, port: int, inc: int) -> list[Entry]:

@@ -6,9 +6,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from headwater.operators.pointwise import Decimate
 from headwater.process import Affine, Attenuate, Average, Process, Union, operator
 from headwater.protocol import frames
+from headwater.protocol.moves import COMMAND
+from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.standing import ENTRIES
+from headwater.storage.log import LogFull
 
 from ..beyond import hopeless
 from ..scenario import Result
@@ -511,6 +515,84 @@ class GivenUpPromisedSince(GivenUpPromised):
         ]
 
 
+class Gate(Decimate):
+    """Lets everything pass, or nothing: the first element that it sees tells which."""
+
+    PARAMS = "k:u16"
+    STATE = "way:u8"
+
+    def run(self, x: Any, n: int) -> int:
+        if not self.way and n:
+            self.way = 1 if x.cols[0][0] >= 0 else 2
+        passes = n if self.way == 1 else 0
+        for i in range(passes):
+            self.y.at[i] = i
+            for column, given in zip(self.y.cols, x.cols, strict=True):
+                column[i] = given[i]
+        return passes
+
+
+class GivenUpPromisedFirst(GivenUp):
+    """A join has taken nothing of the operator that gives up, and has promised its own consumer that nothing
+    so old follows as what comes now.
+    """
+
+    SECONDS = 80
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", "right")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        more = p.source("more", "v:i16", rate_hz=10, on="right")
+        first = operator(Gate)(k=1).named("first").on("home", backup=["other", "gateway"])(values)
+        both = first >> Affine().named("both").on("gateway", backup=["right"])
+        last = Union()(both, more).named("last").on("right", backup=["gateway"])
+        p.lake("given_up/last", last, cap=900)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(8, lambda: self.lose(HOME, OTHER)), (43, lambda: self.give_up(self.vertex("first")))]
+
+
+class GivenUpPromisedFirstHanded(GivenUpPromisedFirst):
+    """The same, and it is handed over before that comes."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [*super().script(), (30, self.hand)]
+
+    def hand(self) -> None:
+        node = self.node(GATEWAY)
+        self.world.call(
+            node, lambda host: host.move(self.vertex("both"), ANOTHER, COMMAND, node.mono()), "move"
+        )
+
+
+class GivenUpLogFull(GivenUpPromisedSince):
+    """The log is full when the giver would store what the join has promised since: it keeps the join."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(1, self.fill), *super().script()]
+
+    def fill(self) -> None:
+        """... of every last checkpoint."""
+        last = Checkpoints.last
+
+        def full(ck: Any) -> bool:
+            store = ck.host.store
+            store.put_blob = self.no_room
+            try:
+                return last(ck)
+            finally:
+                del store.put_blob
+
+        for node in self.world.nodes:
+            for inst in node.host.instances.values() if node.host else ():
+                inst.ck.last = partial(full, inst.ck)
+
+    @staticmethod
+    def no_room(*_: object) -> None:
+        raise LogFull
+
+
 SCHEDULES: dict[str, type[Directed]] = {
     "given up": GivenUp,
     "gives up by itself": GivesUpItself,
@@ -525,6 +607,9 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up inside": GivenUpInside,
     "given up, promised before": GivenUpPromised,
     "given up, promised since": GivenUpPromisedSince,
+    "given up, promised since, log full": GivenUpLogFull,
+    "given up, promised first": GivenUpPromisedFirst,
+    "given up, promised first, handed over": GivenUpPromisedFirstHanded,
     "given up in a chain": GivenUpChain,
     "given up in a chain, apart": GivenUpChainApart,
     "given up and forgotten": GivenUpForgotten,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from headwater.plan.model import Plan
-from headwater.process import Affine, Average, Process
+from headwater.process import Affine, Average, Decimate, Process, Union
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND, FLEE
 from headwater.protocol.offers import BUSY, OK
@@ -66,8 +66,9 @@ class Handed(Directed):
         result = super().finish()
         if self.handovers.count not in self.PLANNED:
             self.world.error("%d planned moves, and not %r" % (self.handovers.count, tuple(self.PLANNED)))
-        if self.place[SHIFTED] not in self.ENDS:
-            self.world.error("the operator runs at %s" % self.world.name(self.place[SHIFTED]))
+        place = self.place[self.vertex("shifted")]
+        if place not in self.ENDS:
+            self.world.error("the operator runs at %s" % self.world.name(place))
         if self.takeovers.count:
             self.world.error("%d takeovers" % self.takeovers.count)
         return result
@@ -98,6 +99,29 @@ class Handed(Directed):
         host: Any = self.node(number).host
         if host:
             host.exchange.__dict__.pop("may_say", None)
+
+
+class HandedBack(Handed):
+    """It is moved, and back again before it takes anything more: its first host has a checkpoint where it
+    stands, which does not know what was promised since.
+    """
+
+    PLANNED = (2,)
+    ENDS = (HOME,)
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", "right", level=self.LEVEL, checkpoints=self.STRATEGY)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        more = p.source("more", "v:i16", rate_hz=10, on="right")
+        seldom = values >> Decimate(k=200).named("seldom").on("left")
+        moved = seldom >> Affine().named("shifted").on("home", backup=list(self.BACKUP))
+        p.lake("handed/last", Union()(moved, more).named("last").on("right"), cap=900)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        v = self.vertex("shifted")
+        return [(13, lambda: self.hand(v, HOME, OTHER)), (16, lambda: self.hand(v, OTHER, HOME))]
 
 
 class Moved(Handed):
@@ -731,6 +755,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "moved, extended": MovedExtended,
     "moved, lake away": MovedLakeAway,
     "moved often": MovedOften,
+    "moved back, nothing taken": HandedBack,
     "giver dies": GiverDies,
     "giver is no holder": GiverNoHolder,
     "accept lost": AcceptLost,

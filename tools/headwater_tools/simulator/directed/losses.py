@@ -7,14 +7,14 @@ from typing import Any
 
 from headwater.process import Affine, Process
 from headwater.protocol import frames
-from headwater.protocol.moves import COMMAND
+from headwater.protocol.moves import COMMAND, FLEE
 from headwater.protocol.refusals import REVOKED
 
 from ..scenario import Result
 from ..world import Hardware
 from .base import GATEWAY, LEFT, SHIFTED, Directed, boards, shifted
 
-HOME, OTHER = 2, 3
+HOME, OTHER, RIGHT = 2, 3, 4
 
 
 class Declared(Directed):
@@ -244,11 +244,39 @@ class ReplacedUntold(Declared):
         ]
 
     def hand(self, host: Any) -> None:
-        host.move(SHIFTED, OTHER, COMMAND, self.node(HOME).mono())
+        """As a host whose battery ends; for any other reason the new board would refuse it."""
+        host.move(SHIFTED, OTHER, FLEE, self.node(HOME).mono())
 
     def must_run(self) -> None:
         if not self.shifted_at(OTHER, self.node(OTHER)):
             self.world.error("the operator does not run on the new board")
+
+
+class ErasedUntold(Declared):
+    """A board whose flash is new does not hear the gateway, and needs it for nothing. A person moves an
+    operator there: it refuses, because it could not acknowledge what it takes once another keeper is dead.
+    """
+
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("declared", "left", "home", "other", "right", level=self.LEVEL)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("shifted").on("home", backup=["other", "right"])
+        p.lake("declared/last", first >> Affine().named("last").on("right", backup=["gateway"]), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: [self.cut(GATEWAY, OTHER), self.erase(OTHER)]),
+            (9.5, lambda: self.boot(OTHER)),
+            (12, lambda: self.world.call(self.node(HOME), self.hand, "move")),
+            (20, lambda: self.kill(RIGHT)),
+            (50, lambda: self.must_trim(500)),
+        ]
+
+    def hand(self, host: Any) -> None:
+        host.move(SHIFTED, OTHER, COMMAND, self.node(HOME).mono())
 
 
 class GatewayForgets(Declared):
