@@ -119,9 +119,9 @@ def ask_other(host: "Host", e: "InEdge") -> None:
 
 # The producer's stream has another incarnation than the one taken so far. Return True if that is harmless:
 # the operator begins (in this boot, and has promised nothing; a checkpoint is taken at once, so that later
-# boots know of it), the input is closed, or the consumer is the lake. Otherwise a decision is required, unless
-# the producer names a checkpoint that knows better. It is required, too, where an input was closed and opened
-# again before it met its source: the checkpoint of that says that it has met none.
+# boots know of it), the input is closed, or the consumer is the lake. Otherwise a decision is required, but
+# not where the producer names a checkpoint that knows better. It is required, too, where an input was closed
+# and opened again before it met its source: the checkpoint of that says that it has met none.
 def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequence[int]") -> bool:
     sink = e.sink
     if sink.is_lake:

@@ -764,7 +764,7 @@ DEFECTS = [
         "an operator that does not know which incarnation of its source others have seen",
         [
             (decisions, "answered", "e.contact or e.cur.xi or", "True or"),
-            (routing, "meet", "sink.first and (e.closed or not sink.decided)", "sink.first"),
+            (routing, "meet", "(e.closed or not (sink.decided or", "(1 or not (sink.decided or"),
         ],
         ["changed unmet"],
     ),
@@ -830,7 +830,7 @@ DEFECTS = [
     Defect(
         "an input that was opened before it met its source takes any incarnation",
         "an operator that restarts without the incarnation of which it has put something out",
-        [(routing, "meet", "sink.first and (e.closed or not sink.decided)", "sink.first")],
+        [(routing, "meet", "(e.closed or not (sink.decided or", "(1 or not (sink.decided or")],
         ["opened unmet"],
     ),
     Defect(

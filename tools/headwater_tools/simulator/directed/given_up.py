@@ -520,6 +520,7 @@ class Gate(Decimate):
 
     PARAMS = "k:u16"
     STATE = "way:u8"
+    way: int
 
     def run(self, x: Any, n: int) -> int:
         if not self.way and n:
@@ -586,7 +587,7 @@ class GivenUpLogFull(GivenUpPromisedSince):
 
         for node in self.world.nodes:
             for inst in node.host.instances.values() if node.host else ():
-                inst.ck.last = partial(full, inst.ck)
+                inst.ck.__dict__["last"] = partial(full, inst.ck)
 
     @staticmethod
     def no_room(*_: object) -> None:
