@@ -120,7 +120,8 @@ class Disasters:
             self.world.after(together, partial(self.fall, node))
 
     def fall(self, node: Node) -> None:
-        if node.up and not (node.number and self.lost(node)):
+        # When faults have stopped, a person has declared those lost that died.
+        if node.up and (self.storm.over() or not (node.number and self.lost(node))):
             self.world.crash(node)
             self.storm.boot_after(node, SECOND // 10, 6 * SECOND)
 
