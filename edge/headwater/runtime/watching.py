@@ -7,7 +7,8 @@
 #   blind         no producer answered for ten times the patience. What this host keeps may be the only copy
 #                 of results, so the operator begins here, for consumers on this host, and tells no other one
 #   blind, asking it asks every host that it hears, and lets go at ALIVE. At SILENT it begins in earnest: soon
-#                 if a producer said so, or if it owes another host results; else after ten times the patience
+#                 if a producer said so, or if it owes another host results; else after ten times the patience.
+#                 So it does where a person has declared all others lost that may run it
 #
 # The answers. ALIVE: the instance itself speaks to this producer, or words say that it runs in touch. UNKNOWN
 # is no answer: this host has not listened for long enough since its boot, or since the producer began here.
@@ -265,11 +266,14 @@ def look_late(host: "Host", words: "Words", inst: "Instance") -> None:
 
         relocation.release(host, inst)
         del words.suspects[v]
-    elif answers:
+        return
+    # Where a person has declared all others lost that may run it, nobody is left to answer.
+    alone = not [h for h in inst.vertex.hosts if h != host.me and h not in host.lost]
+    if answers or alone:
         s.begin()
         # Where it owes other hosts nothing, nothing is lost while it waits for its host to come back.
         hosts = [e.producer for e in inst.inputs]
-        soon = s.fresh(hosts, words.step) or _owes(inst)
+        soon = alone or s.fresh(hosts, words.step) or _owes(inst)
         long = 2 * words.step if soon else _BLIND_TIMES * words.patience(words.at[host.where[v][2]])
         if s.age - s.since >= long:
             from . import relocation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, first_error, seeded
-from headwater.runtime import checkpoint_transfer, incoming, losses, startup, taking
+from headwater.runtime import checkpoint_transfer, incoming, losses, startup, taking, watching
 from headwater.runtime.exchange import Exchange
 from headwater_tools.simulator.directed import SCHEDULES
 from headwater_tools.simulator.directed.losses import Declared
@@ -58,6 +58,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "a checkpoint with too few hosts, where the new board has not heard that the former one is lost",
         [(checkpoint_transfer, "others", "untold or", "")],
         "replaced, untold",
+    ),
+    (
+        "an operator that has begun blind waits for an answer of hosts that are lost",
+        "an operator that runs nowhere, though its last candidate lives",
+        [(watching, "look_late", "if answers or alone:", "if answers:")],
+        "all others lost",
     ),
     (
         "a board that has heard of no loss takes what a person moves",

@@ -98,6 +98,7 @@ from .logs import (
     Unused,
 )
 from .losses import (
+    AllOthersLost,
     Apart,
     AsleepNoGateway,
     AsleepReturns,
@@ -282,6 +283,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "replaced": Replaced,
     "replaced, untold": ReplacedUntold,
     "erased, untold": ErasedUntold,
+    "all others lost": AllOthersLost,
     "gateway forgets": GatewayForgets,
     "gateway forgets who left": GatewayForgetsWhoLeft,
     "said by another": SaidByAnother,

@@ -279,6 +279,29 @@ class ErasedUntold(Declared):
         host.move(SHIFTED, OTHER, COMMAND, self.node(HOME).mono())
 
 
+class AllOthersLost(Declared):
+    """The hosts that may run an operator are lost one after the other, the last one with its source: nobody
+    is left whom the gateway could ask.
+    """
+
+    BACKUP = ("left", "gateway")
+    SECONDS = 110
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: self.kill(HOME)),
+            (9, lambda: self.say(HOME)),
+            (24, lambda: [self.must_leave(HOME), self.kill(LEFT)]),
+            (25, lambda: self.say(LEFT)),
+            (105, lambda: [self.must_leave(LEFT), self.must_run()]),
+        ]
+
+    def must_run(self) -> None:
+        inst = self.shifted_at(GATEWAY, self.node(GATEWAY))
+        if not inst or inst.blind:
+            self.world.error("the operator waits for hosts that are lost")
+
+
 class GatewayForgets(Declared):
     """After a board was declared lost the gateway loses its database. The boards tell it."""
 
