@@ -7,8 +7,8 @@
 #   blind         no producer answered for ten times the patience. What this host keeps may be the only copy
 #                 of results, so the operator begins here, for consumers on this host, and tells no other one
 #   blind, asking it asks every host that it hears, and lets go at ALIVE. At SILENT it begins in earnest: soon
-#                 if a producer said so, or if it owes another host results; else after ten times the patience.
-#                 So it does where a person has declared all others lost that may run it
+#                 if a producer said so, if it owes another host results, or if all other candidates were
+#                 declared lost; else after ten times the patience
 #
 # The answers. ALIVE: the instance itself speaks to this producer, or words say that it runs in touch. UNKNOWN
 # is no answer: this host has not listened for long enough since its boot, or since the producer began here.
