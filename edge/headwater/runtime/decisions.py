@@ -262,7 +262,8 @@ def take(host: "Host", inst: "Instance", content: "list[Any]", given: tuple[int,
 def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any]":
     _, port, inc, from_ts = content
     e = inst.inputs[port]
-    inc = inc or e.other or e.inc  # 0: the gateway has heard of none; the one that is met here
+    # What the producer told counts. The gateway may have heard of none, or of one that is over.
+    inc = e.other or e.inc or inc
     if not e.closed and e.inc == inc:
         return ["set", {}]  # it is open already
     # It cannot take any more what is older than what it has taken, or than a boundary that it has given; what

@@ -401,10 +401,9 @@ class Host:
         unload("runtime.standing")
         return found
 
-    # A number that differs where two hosts know of different places, or one does not know why; and as long as
-    # a gateway that has lost its database has to learn from the others.
+    # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:
-        total = len(self.unlearned)
+        total = 0
         if self.lost:
             for h in range(len(self.plan.hosts)):
                 if h in self.lost:

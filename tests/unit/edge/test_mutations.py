@@ -717,7 +717,7 @@ DEFECTS = [
     Defect(
         "an input is taken back in the incarnation that is named, though that is none",
         "a join that begins an input again, at its first entry",
-        [(decisions, "_opens", "inc = inc or e.other or e.inc", "pass")],
+        [(decisions, "_opens", "inc = e.other or e.inc or inc", "pass")],
         ["taken back unnamed"],
     ),
     Defect(
