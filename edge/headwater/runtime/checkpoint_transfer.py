@@ -141,8 +141,11 @@ def needed(host: "Host", v: int) -> int:
 # this deployment if it came back under a new log number: so, too, while its flash is new and it has not heard
 # from the gateway which hosts are lost.
 def others(host: "Host", v: int) -> int:
-    untold = bool(host.again and host.again[0] & UNTOLD)
-    return needed(host, v) + int(untold or host.me in host.lost)
+    return needed(host, v) + int(untold(host) or host.me in host.lost)
+
+
+def untold(host: "Host") -> bool:
+    return bool(host.again and host.again[0] & UNTOLD)
 
 
 # This board knows what the gateway knows.

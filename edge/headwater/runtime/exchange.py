@@ -19,7 +19,6 @@ from ..protocol import frames
 from ..protocol.position import EPOCH_MAX, FAR
 from ..protocol.refusals import BARE, CONTENT, FRAME, RANGE, REVOKED, ROLE, SEAL, SITE, STRANGER
 from ..protocol.sessions import OPENED, TAKEN
-from ..storage.keyspace import UNTOLD
 from .instance import EXPOSED, FETCHING, RUNNING, STOPPED
 from .outputs import OutPort
 
@@ -396,10 +395,11 @@ class Exchange:
                 from . import losses
 
                 losses.tell(self.host, sender)
-        elif not sender and self.host.again and self.host.again[0] & UNTOLD:
+        elif not sender and self.host.again:
             from . import checkpoint_transfer
 
-            checkpoint_transfer.told(self.host)
+            if checkpoint_transfer.untold(self.host):
+                checkpoint_transfer.told(self.host)
 
     def _on_clock(self, sender: int, m: "Message") -> None:
         host = self.host

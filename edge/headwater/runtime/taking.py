@@ -25,7 +25,7 @@ from ..plan.model import UNSAFE
 from ..protocol import frames, moves, offers
 from ..protocol.position import further
 from ..protocol.refusals import NO_HEAP, NO_ROOM
-from ..storage.keyspace import HELD, PERMANENT, UNTOLD, checkpoint_key
+from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from .outputs import RETRY_US
 
@@ -348,8 +348,11 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
             offer.accept()
         return
     refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
-    if not refused and why != moves.FLEE and host.again and host.again[0] & UNTOLD:
-        refused = offers.UNTOLD
+    if not refused and why != moves.FLEE:
+        from . import checkpoint_transfer
+
+        if checkpoint_transfer.untold(host):
+            refused = offers.UNTOLD
     if refused:
         host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
         if refused == offers.NEWER:

@@ -56,7 +56,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a board that replaces a lost one counts itself",
         "a checkpoint with too few hosts, where the new board has not heard that the former one is lost",
-        [(checkpoint_transfer, "others", "untold or", "")],
+        [(checkpoint_transfer, "others", "untold(host) or", "")],
         "replaced, untold",
     ),
     (
@@ -68,7 +68,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a board that has heard of no loss takes what a person moves",
         "an operator that acknowledges nothing because its host does not hear the gateway",
-        [(taking, "_on_offer", "and why != moves.FLEE and", "and 0 and")],
+        [(taking, "_on_offer", "if not refused and why != moves.FLEE:", "if 0:")],
         "erased, untold",
     ),
     (
