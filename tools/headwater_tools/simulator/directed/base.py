@@ -9,6 +9,7 @@ from headwater.plan.model import Plan
 from headwater.process import Affine, Process
 from headwater.process.builder import FLASH_KB
 from headwater.protocol import frames
+from headwater.protocol.moves import COMMAND
 from headwater.runtime.exchange import Exchange
 from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.host import Host
@@ -57,6 +58,7 @@ class Directed(Scenario):
     """A history in which only what its script says goes wrong, and when."""
 
     SECONDS = 20
+    WHY = COMMAND
     PACE = Host.PACE  # hosts decide as slowly as real ones: what moves, the script moves
 
     def __init__(self, seed: int) -> None:
@@ -132,6 +134,12 @@ class Directed(Scenario):
             host.configure(v, params)
         except ValueError:
             self.refused += 1
+
+    def hand(self, v: int, giver: int, taker: int) -> None:
+        """Have a host hand operator v over, for the reason WHY."""
+        node = self.node(giver)
+        if node.host:
+            self.world.call(node, lambda host: host.move(v, taker, self.WHY, node.mono()), "move")
 
     def move(self, v: int, to: int) -> None:
         """Start operator v elsewhere, as if its host were dead."""

@@ -10,7 +10,6 @@ from typing import Any
 from headwater.data import msgpack
 from headwater.process import Affine, Process
 from headwater.protocol import frames
-from headwater.protocol.moves import COMMAND
 from headwater.protocol.offers import BUSY
 from headwater.runtime import outlook
 from headwater.storage.keyspace import B_ENERGY
@@ -223,15 +222,11 @@ class CameLately(Powered):
 
     def script(self) -> list[tuple[float, Any]]:
         return [
-            (3, partial(self.hand, HOME, GATEWAY)),
+            (3, partial(self.hand, SHIFTED, HOME, GATEWAY)),
             (8, partial(self.world.mute_until.update, {LEFT: self.SECONDS * SECOND})),
             (8.5, partial(self.crash, OTHER)),
-            (9, partial(self.hand, GATEWAY, HOME)),
+            (9, partial(self.hand, SHIFTED, GATEWAY, HOME)),
         ]
-
-    def hand(self, giver: int, taker: int) -> None:
-        node = self.node(giver)
-        self.world.call(node, lambda host: host.move(SHIFTED, taker, COMMAND, node.mono()), "move")
 
 
 class DrawsMore(Powered):

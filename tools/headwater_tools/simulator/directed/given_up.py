@@ -9,7 +9,6 @@ from typing import Any
 from headwater.operators.pointwise import Decimate
 from headwater.process import Affine, Attenuate, Average, Process, Union, operator
 from headwater.protocol import frames
-from headwater.protocol.moves import COMMAND
 from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.standing import ENTRIES
 from headwater.storage.log import LogFull
@@ -558,13 +557,7 @@ class GivenUpPromisedFirstHanded(GivenUpPromisedFirst):
     """The same, and it is handed over before that comes."""
 
     def script(self) -> list[tuple[float, Any]]:
-        return [*super().script(), (30, self.hand)]
-
-    def hand(self) -> None:
-        node = self.node(GATEWAY)
-        self.world.call(
-            node, lambda host: host.move(self.vertex("both"), ANOTHER, COMMAND, node.mono()), "move"
-        )
+        return [*super().script(), (30, lambda: self.hand(self.vertex("both"), GATEWAY, ANOTHER))]
 
 
 class GivenUpLogFull(GivenUpPromisedSince):

@@ -40,7 +40,6 @@ class Handed(Directed):
     PLANNED: Sequence[int] = (1,)  # how many moves are completed
     ENDS: Sequence[int] = (OTHER,)  # where the operator is at the end
     BACKUP = ("other", "gateway")
-    WHY = COMMAND
     TO = OTHER
 
     def __init__(self, seed: int) -> None:
@@ -50,11 +49,6 @@ class Handed(Directed):
     def process(self) -> Process:
         p = boards("handed", "left", "home", "other", level=self.LEVEL, checkpoints=self.STRATEGY)
         return shifted(p, "home", *self.BACKUP, cap=600)
-
-    def hand(self, v: int, giver: int, taker: int) -> None:
-        node = self.node(giver)
-        if node.host:
-            self.world.call(node, lambda host: host.move(v, taker, self.WHY, node.mono()), "move")
 
     def script(self) -> list[tuple[float, Any]]:
         return [(AT, lambda: self.hand(SHIFTED, HOME, self.TO)), *self.faults_at()]

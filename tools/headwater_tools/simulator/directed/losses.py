@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.process import Affine, Process
 from headwater.protocol import frames
-from headwater.protocol.moves import COMMAND, FLEE
+from headwater.protocol.moves import FLEE
 from headwater.protocol.refusals import REVOKED
 
 from ..scenario import Result
@@ -37,6 +37,12 @@ class Declared(Directed):
     def must_leave(self, number: int) -> None:
         if number not in self.world.left:
             self.world.error("%s still counts as a keeper" % self.world.name(number))
+
+    def must_have_begun(self) -> None:
+        """The gateway has taken the operator, and waits for nobody."""
+        inst = self.shifted_at(GATEWAY, self.node(GATEWAY))
+        if not inst or inst.blind or inst.recalling:
+            self.world.error("the operator waits for boards that are lost")
 
     def must_trim(self, xi: int) -> None:
         """The source needs no entry up to this one any more."""
@@ -232,20 +238,18 @@ class ReplacedUntold(Declared):
     for nothing, though it does not know that.
     """
 
+    WHY = FLEE  # for any other reason the new board would refuse it
+
     def script(self) -> list[tuple[float, Any]]:
         return [
             (8, lambda: self.kill(OTHER)),
             (9, lambda: self.say(OTHER)),
             (20, lambda: [self.must_leave(OTHER), self.cut(GATEWAY, OTHER)]),
             (21, lambda: [self.world.replace(self.node(OTHER)), self.boot(OTHER)]),
-            (24, lambda: self.world.call(self.node(HOME), self.hand, "move")),
+            (24, lambda: self.hand(SHIFTED, HOME, OTHER)),
             (27, self.must_run),
             (34, lambda: self.heal(GATEWAY, OTHER)),
         ]
-
-    def hand(self, host: Any) -> None:
-        """As a host whose battery ends; for any other reason the new board would refuse it."""
-        host.move(SHIFTED, OTHER, FLEE, self.node(HOME).mono())
 
     def must_run(self) -> None:
         if not self.shifted_at(OTHER, self.node(OTHER)):
@@ -270,13 +274,10 @@ class ErasedUntold(Declared):
         return [
             (8, lambda: [self.cut(GATEWAY, OTHER), self.erase(OTHER)]),
             (9.5, lambda: self.boot(OTHER)),
-            (12, lambda: self.world.call(self.node(HOME), self.hand, "move")),
+            (12, lambda: self.hand(SHIFTED, HOME, OTHER)),
             (20, lambda: self.kill(RIGHT)),
             (50, lambda: self.must_trim(500)),
         ]
-
-    def hand(self, host: Any) -> None:
-        host.move(SHIFTED, OTHER, COMMAND, self.node(HOME).mono())
 
 
 class AllOthersLost(Declared):
@@ -293,13 +294,8 @@ class AllOthersLost(Declared):
             (9, lambda: self.say(HOME)),
             (24, lambda: [self.must_leave(HOME), self.kill(LEFT)]),
             (25, lambda: self.say(LEFT)),
-            (105, lambda: [self.must_leave(LEFT), self.must_run()]),
+            (105, lambda: [self.must_leave(LEFT), self.must_have_begun()]),
         ]
-
-    def must_run(self) -> None:
-        inst = self.shifted_at(GATEWAY, self.node(GATEWAY))
-        if not inst or inst.blind:
-            self.world.error("the operator waits for hosts that are lost")
 
 
 class GatewayForgets(Declared):
@@ -335,13 +331,8 @@ class GatewayForgetsWhoLeft(Declared):
             (18, lambda: [self.must_leave(HOME), self.move(SHIFTED, GATEWAY)]),
             (22, lambda: [self.declared.clear(), self.erase(GATEWAY)]),
             (22.5, lambda: self.boot(GATEWAY)),
-            (35, self.must_run),
+            (35, self.must_have_begun),
         ]
-
-    def must_run(self) -> None:
-        inst = self.shifted_at(GATEWAY, self.node(GATEWAY))
-        if not inst or inst.recalling:
-            self.world.error("the operator waits for a board that has left")
 
 
 class SaidByAnother(Declared):
