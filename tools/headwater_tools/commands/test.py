@@ -20,7 +20,7 @@ from ..errors import UserError
 SUMMARY = "run all tests, under CPython and under 32-bit MicroPython (arguments go to pytest)"
 REST = True
 
-WORKERS_MAX = 3  # one more than cores: many tests wait for what other processes do
+WORKERS_MAX = 3
 
 ROOTS = ("tests/support", "tests", "tools", "gateway", "cloud")
 
@@ -116,6 +116,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     for group in needed:
         environment.ensure(group)
     _start_quickly("lake" in needed and "--quick" not in args.rest)
+    # One more than cores: many tests wait for what other processes do.
     workers = min(WORKERS_MAX, (os.cpu_count() or 1) + 1)
     if not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
         words = ["-n", str(workers), "--dist", "worksteal", *words]
